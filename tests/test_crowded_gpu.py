@@ -21,7 +21,6 @@ from benchmark.runs.executors import crowded, outcomes
 from benchmark.runs.executors.pool import Worker, WorkerPool
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
-from benchmark.runs.progress import Progress
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
@@ -186,7 +185,7 @@ def test_a_sweep_that_ends_while_a_run_waits_loses_nothing(tiny: Workspace, numb
 def test_nothing_is_begun_beside_a_run_that_is_alone(tiny: Workspace) -> None:
     """Such as a run that another runner held, and gives back only now."""
     first, second = tiny_sweep.jobs(tiny, "margin", seeds=2)
-    pool = WorkerPool(["cpu", "cpu"], Progress(2, 4), StopRequest(), deque([second]))
+    pool = WorkerPool(["cpu", "cpu"], tiny_sweep.progress([first, second]), StopRequest(), deque([second]))
     pool.workers[0] = Worker(SimpleNamespace(), SimpleNamespace(), None, first, alone=True)  # type: ignore[arg-type]
     pool._assign(1)
     assert pool.workers[1] is None
@@ -204,7 +203,7 @@ def test_without_a_pool_too_a_run_that_others_left_no_room_is_done_by_the_next_s
     (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
     result, ended = SweepResult(), attempt.attempt_alone(job)
     assert ended == ("crowded", f"{gpu_memory.OUT}: {HELD}")
-    outcomes.settle(job, *ended, result, Progress(1, 2))
+    outcomes.settle(job, *ended, result, tiny_sweep.progress([job]))
     assert result.failed == [(job.spec, ended.text)]
     assert status.look(job.folder).kind == "missing"
 

@@ -23,7 +23,6 @@ from benchmark.runs.executors.pool import ATTEMPTS, STOPPING, Worker, WorkerPool
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.locks import Lock
-from benchmark.runs.progress import Progress
 from benchmark.utils import processors, provenance
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -174,7 +173,8 @@ def test_what_is_done_anew_is_resumed_without_being_begun_again(tiny: Workspace,
 def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> None:
     before, meanwhile, full, fresh = tiny_sweep.jobs(tiny, "margin", seeds=4)
     failures.write_failure(before, "before the sweep, so that --retry-failed was given")
-    pool = WorkerPool(["cpu"], Progress(4, 8), StopRequest(), deque([before, meanwhile, full, fresh]))
+    jobs = [before, meanwhile, full, fresh]
+    pool = WorkerPool(["cpu"], tiny_sweep.progress(jobs), StopRequest(), deque(jobs))
     failures.write_failure(meanwhile, "it broke there")
     failures.write_failure(full, "the disk is full", passing=True)
     taken = []
@@ -188,7 +188,7 @@ def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> 
 def test_a_run_that_others_take_over_again_and_again_has_not_failed(tiny: Workspace, released: bool) -> None:
     """A machine that is put to sleep twice while it works: its worker ends, and the run is another's."""
     (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
-    pool = WorkerPool(["cpu"], Progress(1, 2), StopRequest(), deque([job]))
+    pool = WorkerPool(["cpu"], tiny_sweep.progress([job]), StopRequest(), deque([job]))
     for generation in range(0, 6, 2):
         own, other = Lock.take(job.folder, generation), Lock.take(job.folder, generation + 1)
         assert own is not None
@@ -206,7 +206,7 @@ def test_a_run_that_others_take_over_again_and_again_has_not_failed(tiny: Worksp
 def test_a_worker_that_ends_itself_under_its_own_lock_has_failed(tiny: Workspace) -> None:
     """So it does where a process that shares its batches is lost, which may be so every time."""
     (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
-    pool = WorkerPool(["cpu"], Progress(1, 2), StopRequest(), deque())
+    pool = WorkerPool(["cpu"], tiny_sweep.progress([job]), StopRequest(), deque())
     pool.failures = {job.spec.identity: None}
     Lock.take(job.folder, 0)
     process = SimpleNamespace(pid=os.getpid(), exitcode=locks.LOST, kill=lambda: None, join=lambda seconds: None)

@@ -18,7 +18,6 @@ import pytest
 from benchmark.runs import locks, sweep
 from benchmark.runs.executors import ray as ray_executor
 from benchmark.runs.job import Job, Resources, SweepOptions, SweepResult
-from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
@@ -168,7 +167,7 @@ def test_an_error_of_the_process_itself_is_not_tried_again(made: Workspace) -> N
 
     result = SweepResult()
     kind = ray_executor._settle(SimpleNamespace(get=get, exceptions=exceptions), None, job, result,
-                                Progress(1, 1, terminal=False), Counter())
+                                tiny_sweep.progress([job]), Counter())
     assert kind == "failed"
     assert result.failed[0][1] == "RayTaskError: ModuleNotFoundError: No module named 'mine'"
 

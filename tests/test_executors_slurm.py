@@ -24,7 +24,6 @@ from benchmark.runs.failures import last_failure, write_failure
 from benchmark.runs.job import Job, Resources, SweepOptions
 from benchmark.runs.locks import Lock, newest
 from benchmark.runs.matrix import gather
-from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
@@ -45,7 +44,7 @@ def jobs(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
 
 def test_submitted_cells_are_done_by_themselves(jobs: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
-    result = slurm.execute(jobs, Resources(), Progress(len(jobs), 1, terminal=False), cluster="local")
+    result = slurm.execute(jobs, Resources(), tiny_sweep.progress(jobs), cluster="local")
     assert result.submitted == 2
     assert "submitted 2 runs" in capsys.readouterr().out
     deadline = time.monotonic() + 120
@@ -57,7 +56,7 @@ def test_submitted_cells_are_done_by_themselves(jobs: list[Job], capsys: pytest.
 
 def test_a_job_does_several_runs(made: Workspace, jobs: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
     several = tiny_sweep.jobs(made, "arcface", seeds=3)
-    result = slurm.execute(several, Resources(runs_per_job=2), Progress(3, 1, terminal=False), cluster="local")
+    result = slurm.execute(several, Resources(runs_per_job=2), tiny_sweep.progress(several), cluster="local")
     assert result.submitted == 3
     assert "submitted 3 runs in 2 jobs" in capsys.readouterr().out
     deadline = time.monotonic() + 120
@@ -199,7 +198,7 @@ def test_without_slurm_or_submitit_there_is_one_line(jobs: list[Job], monkeypatc
 
 def test_a_budget_is_slurms_own_affair(jobs: list[Job]) -> None:
     with pytest.raises(UserError, match="--slurm time"):
-        slurm.execute(jobs, Resources(seconds=60), Progress(len(jobs), 1, terminal=False), cluster="local")
+        slurm.execute(jobs, Resources(seconds=60), tiny_sweep.progress(jobs), cluster="local")
 
 
 @pytest.mark.parametrize(("options", "match"), [({"partiton": "gpu"}, "'partiton'.*partition"),

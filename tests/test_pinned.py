@@ -225,6 +225,29 @@ def test_names_and_versions(made: tuple[Workspace, pinning.Pinned, Path], tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+def test_a_published_name_means_one_ladder(made: tuple[Workspace, pinning.Pinned, Path], tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder of one's own, too: there `glyphs@v1` would silently be another than everyone else's."""
+    workspace, fixed, path = made
+    monkeypatch.setattr(pinning, "FOLDER", tmp_path / "published")
+    pinning.FOLDER.mkdir()
+    for version in ("v1", "v2"):
+        pinning.save(replace(fixed, name=f"glyphs-mini@{version}"), pinning.FOLDER / f"glyphs-mini@{version}.json")
+    same, _ = pinned.pin("glyphs-mini@v1", workspace, tmp_path / "same")
+    assert same.hash == fixed.hash
+    moved = [replace(split, frd=split.frd and split.frd * 1.01) for split in fixed.splits]
+    changed = replace(fixed, splits=tuple(moved))
+    pinning.save(changed, pinning.FOLDER / path.name)
+    (tmp_path / "mine").mkdir()
+    pinning.save(replace(changed, name="glyphs-mini@v3"), tmp_path / "mine" / "glyphs-mini@v3.json")
+    arguments = ["pin", "glyphs-mini@v1", "--out", str(tmp_path / "mine"), "--work", str(workspace.root)]
+    told = CliRunner().invoke(splits_command, arguments).exception
+    assert isinstance(told, UserError)
+    for words in ("glyphs-mini@v1 is a published ladder", changed.hash[:12], fixed.hash[:12], "as in glyphs-mini@v4"):
+        assert words in str(told)
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["glyphs-mini@v3.json"]
+
+
 def test_the_card_of_ones_own_ladder_names_the_command_that_works(tmp_path: Path) -> None:
     for name in "abcd":
         for i in range(2):

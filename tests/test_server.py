@@ -130,11 +130,36 @@ def test_a_runner_without_gpus_imports_no_torch(tiny: Workspace) -> None:
     assert "1 done" in done.stdout
 
 
+KILLED = tiny_sweep.PLUGIN + """
+import os, signal
+from tqdm import tqdm
+
+@register("killed", family="test")
+class Killed(Plain):
+    def trouble(self):
+        tqdm(disable=True)  # as a frozen run has one for its features
+        if not (HERE / "once").exists():
+            (HERE / "once").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_worker_leaves_no_semaphore_behind(tiny: Workspace) -> None:
+    """So ends one that found too little memory; Python warned of its semaphore at the end of the sweep."""
+    plugin = tiny.root / "killed.py"
+    plugin.write_text(KILLED)
+    runner = tiny_sweep.oodml(tiny, *WORDS, "--methods", "killed", "--plugin", str(plugin))
+    output = runner.communicate(timeout=120)[0]
+    assert runner.returncode == 0, output
+    assert "once more" in output
+    assert "leaked" not in output
+
+
 def test_workers_are_told_of_a_daemon_that_is_younger_than_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
     monkeypatch.setattr(server, "start", started.append)
     monkeypatch.setenv(mps.PIPES, "/of-this-sweep")
-    pool = WorkerPool(["cpu"], Progress(0, 0, terminal=False), StopRequest(), deque())
+    pool = WorkerPool(["cpu"], Progress({}, terminal=False), StopRequest(), deque())
     pool._spawn()
     assert started[0]._args[-1] == "/of-this-sweep"
     mps.join("/of-another")
@@ -155,7 +180,7 @@ def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     # ENDING is short, and no torch is imported, since no worker here has a run to do
     monkeypatch.setattr("benchmark.runs.executors.pool.ENDING", 1.0)
     with StopRequest() as stop:
-        pool = WorkerPool(["cpu", "cpu"], Progress(0, 0, terminal=False), stop, deque())
+        pool = WorkerPool(["cpu", "cpu"], Progress({}, terminal=False), stop, deque())
         pool.workers[0] = pool._spawn()
         first = _forkserver._forkserver_pid
         os.kill(first, signal.SIGSTOP)
@@ -174,7 +199,7 @@ def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stopped_worker_whose_server_died_is_ended() -> None:
     """multiprocessing takes it for ended and would not kill it: the sweep waited for its run for ever."""
     with StopRequest() as stop:
-        pool = WorkerPool(["cpu"], Progress(0, 0, terminal=False), stop, deque(), watch=Watch(stale=0.6))
+        pool = WorkerPool(["cpu"], Progress({}, terminal=False), stop, deque(), watch=Watch(stale=0.6))
         worker = pool.workers[0] = pool._spawn()
         worker.job = object()  # type: ignore[assignment]
         deadline = time.monotonic() + 60

@@ -183,6 +183,27 @@ def test_edited_code_is_never_taken_for_the_old(tiny: Workspace, capsys: pytest.
     assert line in text
 
 
+def test_changed_code_of_many_methods_is_one_line(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that all methods share was edited: as many lines as methods tell nothing, `--verbose` lists them."""
+    names = ["margin", "arcface", "triplet", "contrastive", "supcon"]
+    matrix = gather(tiny_sweep.study(",".join(names), seeds=3), SweepOptions(tiny))
+    runs = [planned.PlannedRun(job.spec, job.folder, status.RunState("done", code="0" * 64), "") for job in matrix.jobs]
+    (line,) = planned.code_changes(runs, "oodml plan")
+    assert line.startswith("code changed since 15 finished runs of 5 methods were made (arcface, contrastive, margin "
+                           "and 2 more); ")
+    assert line.endswith("`oodml plan --verbose` lists them")
+    listed = planned.code_changes(runs, "oodml plan", verbose=True)
+    assert [text.partition(": ")[0] for text in listed] == [f"glyphs-mini, {name}" for name in sorted(names)]
+    few = [run for run in runs if run.spec.method in ("arcface", "contrastive", "margin")]
+    assert planned.code_changes(few, "oodml plan") == listed[:3]
+
+    monkeypatch.setattr("benchmark.runs.status.look", lambda folder: runs[0].state)
+    for verbose in (False, True):
+        lines: list[str] = []
+        forecast.show(tiny_sweep.study(",".join(names), seeds=3), SweepOptions(tiny), lines.append, verbose=verbose)
+        assert [text for text in lines if "code changed" in text] == (listed if verbose else [line])
+
+
 def test_a_plan_tells_of_weights_of_one_s_own(tiny: Workspace, tmp_path: Path) -> None:
     for seed in (0, 1):
         torch.manual_seed(seed)
@@ -273,6 +294,19 @@ def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace,
     runs, notes = selection.select(records.collect(tiny.runs))
     assert dict(zip(runs["split"], runs["split_hash"])) == {split.id: split.hash for split in fewer.splits}
     assert [note[:6] for note in notes] == ["1 run "], "that of the rung which is gone; the others lie there twice"
+
+
+def test_a_ladder_that_was_given_a_name_is_the_same(tiny: Workspace) -> None:
+    """As packs have it whose first runs were made before their ladder was pinned."""
+    run(tiny, "frozen", jobs=1, seeds=1)
+    ladder = ladders.load(tiny, "glyphs-mini")
+    name = {"name": "glyphs-mini@v1", "hash": "0" * 64}
+    ladders.save(replace(ladder, made={**ladder.made, "pinned": name}), tiny)
+    lines: list[str] = []
+    run(tiny, "frozen", lines, jobs=1, seeds=1)
+    assert not any("older ladder" in line for line in lines)
+    (record,) = tiny.runs.rglob("record.json")
+    assert json.loads(record.read_text())["split"]["pinned"] == name
 
 
 def test_the_default_split_alone_needs_no_ladder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ import methods
 from benchmark import datasets, ladders
 from benchmark.config.study import Part, Study
 from benchmark.data.store import open_store
+from benchmark.runs import cost
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
+from benchmark.runs.progress import Progress
 from benchmark.utils.workspace import Workspace
 from methods import registry
 from splits.ladder import build_ladder
@@ -83,6 +85,11 @@ def oodml(made: Workspace, *words: str, stdout: Any = subprocess.PIPE, **environ
     return subprocess.Popen([sys.executable, "-c", "from benchmark.cli import main; main()", *words, "--work",
                              str(made.root)], stdout=stdout, stderr=subprocess.STDOUT, text=True,
                             start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
+
+
+def progress(todo: Iterable[Job] = ()) -> Progress:
+    """That of a sweep over these runs."""
+    return Progress({job.spec.identity: cost.work(job.spec, job.label) for job in todo}, terminal=False)
 
 
 @contextlib.contextmanager

@@ -76,6 +76,8 @@ weights_option = click.option("--weights", "weights_file", help="Weights of the 
 records_option = click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
                               help="Folder of run records, loose or packed; may be given several times [default: "
                                    "WORK/runs].")
+verbose_option = click.option("--verbose", is_flag=True, help="List finished runs of code that changed since method by "
+                              "method, where they are many.")
 ladders_option = click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
                               help="Runs on this pinned ladder of its dataset [default: that of the newest run]. May "
                                    "be repeated.")

@@ -179,11 +179,11 @@ def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
     return values
 
 
-def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
+def show(workspace: Workspace, arguments: dict[str, Any], verbose: bool = False) -> None:
     """What `plan` and `run --dry-run` do."""
     from benchmark.runs import forecast
 
-    forecast.show(study_of(workspace, **arguments), options_of(workspace, **arguments))
+    forecast.show(study_of(workspace, **arguments), options_of(workspace, **arguments), verbose=verbose)
 
 
 @click.command()

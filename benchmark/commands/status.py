@@ -8,7 +8,7 @@ import time
 import click
 from click.core import ParameterSource
 
-from benchmark.commands import own_names, workspace_options
+from benchmark.commands import own_names, verbose_option, workspace_options
 from benchmark.utils.workspace import Workspace
 
 
@@ -18,10 +18,11 @@ from benchmark.utils.workspace import Workspace
 @click.option("--watch", is_flag=True, help="Look again every few seconds until two looks find nothing running.")
 @click.option("--every", type=click.FloatRange(min=0.1), default=10.0, show_default=True,
               help="Seconds between two looks of --watch, which it implies.")
+@verbose_option
 @workspace_options
 @click.pass_context
 def command(context: click.Context, workspace: Workspace, datasets: str | None, study: str | None,
-            watch: bool, every: float) -> None:
+            watch: bool, every: float, verbose: bool) -> None:
     """Count done, running, failed and missing runs of the sweeps started here, with causes of failures."""
     from benchmark.config.spec import told_apart
     from benchmark.runs import locks, planned
@@ -31,7 +32,7 @@ def command(context: click.Context, workspace: Workspace, datasets: str | None, 
     watch = watch or context.get_parameter_source("every") is not ParameterSource.DEFAULT
     idle = 0
     while True:
-        runs, changes = planned.survey(workspace, names, study or "")
+        runs, changes = planned.survey(workspace, names, study or "", verbose)
         if not runs:
             for line in changes:
                 click.echo(line)

@@ -39,7 +39,8 @@ def pin(name: str, workspace: Workspace, out: Path, *, dataset: str | None = Non
         note: str | None = None, lists_only: bool = False) -> tuple[Pinned, list[Path]]:
     """The ladder of a dataset in the workspace under a name of its own: its file, card and Croissant description.
 
-    A name that is there already is refused: who changes a ladder gives it another version.
+    A name that is there already is refused, in this folder or as that of another of the suite's own: who changes a
+    ladder gives it another version.
     """
     if not pinning.NAME.fullmatch(name):
         raise UserError(f"'{name[:100]}' is no name of a pinned ladder; write NAME@VERSION, such as cub@v1")
@@ -50,24 +51,36 @@ def pin(name: str, workspace: Workspace, out: Path, *, dataset: str | None = Non
     ladder = ladders.load(workspace, index.typed, index, default_only=False)
     target = out / f"{name}.json"
     if target.exists():
-        raise UserError(f"{target} is there and stays as it is; give another version, as in {_next(name)}")
-    family = datasets.get(index.typed)
+        raise UserError(f"{target} is there and stays as it is; give another version, as in {_free(name, out)}")
     counts = np.bincount(index.labels, minlength=len(index.classes)).tolist()
     ids: list[list[str]] = [[] for _ in index.classes]
     for path, label in zip(index.paths, index.labels.tolist()):
         ids[label].append(path)
-    source = "The images of the author of this ladder." if family.name in OF_ONES_OWN else family.source
-    card: dict[str, Any] = {"title": family.title, "source": source, "licence": licence or TERMS,
-                            "date": provenance.now()[:10],
-                            "duplicates": [] if lists_only else duplicates(index)}
     pinned = Pinned(name, index.name, index.hash, index.classes, tuple(counts),
                     None if lists_only else tuple(map(tuple, ids)), ladder.splits,
                     tuple(queries_of(index, split) for split in ladder.splits), ladder.features, ladder.parameters,
                     ladder.iid, ladders.published(ladder).made or {"command": ladders.made_by(ladder)},
-                    card | ({"note": note} if note else {}), ladder.progression)
+                    progression=ladder.progression)
+    if name in pinning.names() and (published := pinning.get(name)).hash != pinned.hash:
+        raise UserError(f"{name} is a published ladder with other content (hash {published.hash[:12]}, this one has "
+                        f"{pinned.hash[:12]}): results on the two would be taken for comparable; give another version, "
+                        f"as in {_free(name, out)}")
+    family = datasets.get(index.typed)
+    source = "The images of the author of this ladder." if family.name in OF_ONES_OWN else family.source
+    card: dict[str, Any] = {"title": family.title, "source": source, "licence": licence or TERMS,
+                            "date": provenance.now()[:10],
+                            "duplicates": [] if lists_only else duplicates(index)}
+    pinned = replace(pinned, card=card | ({"note": note} if note else {}))
     out.mkdir(parents=True, exist_ok=True)
     pinning.save(pinned, target)
     return pinned, [target, *croissant.write(pinned, out)]
+
+
+def _free(name: str, out: Path) -> str:
+    """The first version after this one that is neither in the folder nor published."""
+    while name in pinning.names() or (out / f"{name}.json").exists():
+        name = _next(name)
+    return name
 
 
 def _next(name: str) -> str:

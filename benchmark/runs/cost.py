@@ -16,11 +16,12 @@ import methods
 from benchmark.config.protocol import FIELDS, Protocol
 from benchmark.config.spec import RunSpec
 from benchmark.data import weights
+from benchmark.runs.time_left import Work
 from benchmark.training import compile_when
 from reports import records
 from reports.storage.row import is_gpu
 from reports.wording import byte_size, counted, duration
-from splits.manifest import HELD_OUT
+from splits.manifest import HELD_OUT, Split
 
 CALIBRATION = "calibration"
 """Folder in the cache that holds the short runs of `--calibrate`."""
@@ -126,6 +127,17 @@ def trains(spec: RunSpec) -> bool:
 def epochs(spec: RunSpec) -> int:
     """The epochs that a run trains; none where it only embeds and measures."""
     return spec.protocol.epochs if trains(spec) else 0
+
+
+def work(spec: RunSpec, label: str, split: Split | None = None) -> Work:
+    """What a run has to do, as far as it tells how long it takes; without its split in epochs alone."""
+    protocol = spec.protocol
+    kind = (spec.dataset, spec.method, protocol.batch_size, *network(protocol))
+    if split is None or not trains(spec):
+        return Work(label, epochs(spec), kind=kind)
+    images = images_used(protocol, split.train_images, len(split.train))
+    return Work(label, protocol.epochs, steps_an_epoch(protocol, images) * min(protocol.batch_size, images),
+                split.test_images, protocol.evaluate_every, kind)
 
 
 def measured(runs: Path, calibration: Path | None = None) -> list[Measured]:

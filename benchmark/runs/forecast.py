@@ -20,8 +20,11 @@ from reports.storage.row import is_gpu
 from reports.wording import counted
 
 
-def show(study: Study, options: SweepOptions, echo: Tell = click.echo) -> None:
-    """Print the matrix of a study with its states, and what the rest of it will cost."""
+def show(study: Study, options: SweepOptions, echo: Tell = click.echo, verbose: bool = False) -> None:
+    """Print the matrix of a study with its states, and what the rest of it will cost.
+
+    `verbose`: each method of which runs are finished and the code has changed since, however many there are.
+    """
     executors.check(options.executor)
     matrix, resources, workspace = gather(study, options), options.resources, options.workspace
     for job in matrix.of("missing"):
@@ -29,7 +32,7 @@ def show(study: Study, options: SweepOptions, echo: Tell = click.echo) -> None:
             matrix.states[job.spec.identity] = status.look(other)
     runs = matrix.planned
     echo(planned.table(runs))
-    for line in (*matrix.remarks, *planned.code_changes(runs)):
+    for line in (*matrix.remarks, *planned.code_changes(runs, "oodml plan", verbose)):
         echo(line)
     again = ["failed"] if options.retry_failed or options.redo else []
     todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
@@ -125,7 +128,7 @@ def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Tel
         return
     echo(f"measuring a few steps in {counted(len(jobs), 'short run')}")
     prepare(jobs, matrix, workspace)
-    progress = Progress(len(jobs), sum(cost.epochs(job.spec) for job in jobs))
+    progress = Progress({job.spec.identity: cost.work(job.spec, job.label, matrix.split(job.spec)) for job in jobs})
     try:
         executors.get("local").execute(jobs, Resources(jobs=1), progress)
     finally:

@@ -26,6 +26,9 @@ from reports.wording import counted
 
 SCHEMA = 1
 
+FEW = 3
+"""Lines about methods whose code changed; where there are more, one line that counts them names this many methods."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -93,12 +96,13 @@ class PlannedRun:
     command: str
 
 
-def survey(workspace: Workspace, datasets: Collection[str] = (),
-           study: str = "") -> tuple[list[PlannedRun], list[str]]:
+def survey(workspace: Workspace, datasets: Collection[str] = (), study: str = "",
+           verbose: bool = False) -> tuple[list[PlannedRun], list[str]]:
     """The runs of all sweeps started here, and what changed since, one line each; damaged files of sweeps too.
 
     Of several sweeps that plan the same dataset, split, method and seed the newest counts. With `datasets` only
     the runs on these, with a `study`, by its name or its file, those of its sweeps; a UserError where there are none.
+    `verbose`: methods of changed code are named one by one, however many there are.
     """
     owner: dict[tuple[Any, ...], int] = {}
     found: dict[str, tuple[Job, str]] = {}
@@ -121,7 +125,7 @@ def survey(workspace: Workspace, datasets: Collection[str] = (),
     for run in runs.values():
         for before in earlier(run.spec, run.folder, set(found)):
             changes[f"{run.spec.dataset}, {run.spec.method}: {'; '.join(differences(before, run.spec))}"] += 1
-    return list(runs.values()), [*damaged, *code_changes(runs.values()), *(
+    return list(runs.values()), [*damaged, *code_changes(runs.values(), "oodml status", verbose), *(
         f"changed {text} ({counted(count, 'earlier run is', 'earlier runs are')} kept)"
         for text, count in sorted(changes.items()))]
 
@@ -139,10 +143,11 @@ def study_name(text: str) -> str:
     return Path(text).stem if text.endswith(".toml") else text
 
 
-def code_changes(runs: Iterable[PlannedRun]) -> list[str]:
+def code_changes(runs: Iterable[PlannedRun], command: str, verbose: bool = False) -> list[str]:
     """Where the files of one of the suite's own methods differ from those that made its finished runs.
 
-    A record tells the hash of the files or, if it is older, the commit they were of.
+    A record tells the hash of the files or, if it is older, the commit they were of. Where these are more than a `FEW`
+    lines, as after a change of a file that all methods share, there is one that counts them, unless `verbose`.
     """
     counts: Counter[tuple[str, str, str]] = Counter()
     own = cache(lambda method: {path.relative_to(source_code.FOLDER.parent).as_posix()
@@ -154,6 +159,11 @@ def code_changes(runs: Iterable[PlannedRun]) -> list[str]:
             changed = ", ".join(sorted(own(spec.method) & provenance.changed_since(state.commit)))
             if state.code != code(spec.method) if state.code else changed:
                 counts[spec.dataset, spec.method, changed] += 1
+    if len(counts) > FEW and not verbose:
+        names = sorted({method for _, method, _ in counts})
+        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+        return [f"code changed since {counts.total()} finished runs of {counted(len(names), 'method')} were made "
+                f"({', '.join(names[:FEW])}{more}); --redo runs anew, `{command} --verbose` lists them"]
     return [f"{dataset}, {method}: code changed since {counted(count, 'finished run was', 'finished runs were')} made"
             f"{f' ({changed})' if changed else ''}; --redo runs anew"
             for (dataset, method, changed), count in sorted(counts.items())]

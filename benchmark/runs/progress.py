@@ -4,42 +4,46 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from benchmark.runs.time_left import TimeLeft, Work
 from reports.safe_text import one_line, printable
 from reports.wording import duration
 
 INTERVAL = 60.0
 """Seconds between two lines about runs under way where there is no terminal."""
+SHOWN = 0.5
+"""Seconds from one look at the time left to the next, between lines that stay: many short epochs may end at once."""
 
 
 class Progress:
-    """One overall bar in epochs of all runs, so that the time left is honest when runs differ in length, and one
-    line for each run at work. Epochs that an earlier sweep did are not counted as speed.
-    """
+    """One overall bar in epochs of all runs, with the time that is left, and one line for each run at work."""
 
-    def __init__(self, runs: int, epochs: int, *, terminal: bool | None = None, interval: float = INTERVAL) -> None:
-        self.runs, self.epochs = runs, epochs
+    def __init__(self, work: Mapping[str, Work], *, terminal: bool | None = None, interval: float = INTERVAL) -> None:
+        self.work, self.runs = dict(work), len(work)
+        self.epochs = sum(one.epochs for one in work.values())
         self.finished = 0
         self.position = 0
-        self.fresh = 0
+        self.ahead = TimeLeft(dict(work))
         self.terminal = sys.stderr.isatty() if terminal is None else terminal
-        self._began = self._last_line = time.monotonic()
+        self._last_line = self._shown = time.monotonic()
         self._interval = interval
         self._running: dict[str, dict[str, Any]] = {}
-        self._bar = self._new(0, total=max(epochs, 1), unit="epoch",
+        self._bar = self._new(0, total=max(self.epochs, 1), unit="epoch",
                               bar_format="{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} epochs{postfix}")
         self._show()
 
-    def start(self, key: str, label: str, epochs: int) -> None:
+    def start(self, key: str) -> None:
         """A worker begins with a run."""
         used = {run["line"] for run in self._running.values()}
         line = next(i for i in range(1, len(used) + 2) if i not in used)
         bar = self._new(line, bar_format="  {desc}")
-        self._running[key] = {"label": label, "epochs": epochs, "epoch": 0, "line": line, "bar": bar}
+        self._running[key] = {"epoch": 0, "line": line, "bar": bar}
+        self.ahead.start(key, time.monotonic())
         self._describe(key)
 
     def epoch(self, key: str, entry: dict[str, Any]) -> None:
@@ -49,14 +53,16 @@ class Progress:
             return
         steps = max(0, int(entry.get("epoch", 0)) - run["epoch"])
         self.position += steps
-        self.fresh += min(steps, 1) if "loss" in entry else 0
         run |= {"epoch": run["epoch"] + steps, "loss": entry.get("loss")}
+        self.ahead.epoch(key, run["epoch"], "loss" in entry, time.monotonic())
         self._describe(key)
-        self._show()
+        self._show(now=False)
         self.tick()
 
     def done(self, key: str, note: str = "done", score: str = "") -> None:
-        """A run has its record."""
+        """A run has its record, of this sweep or, as the note says, of elsewhere."""
+        if note == "done" and key in self._running:
+            self.ahead.done(key, time.monotonic())
         label = self._leave(key)
         self.finished += 1
         self.write(f"{note:<7} {label}" + (f": {score}" if score else ""))
@@ -70,16 +76,15 @@ class Progress:
 
     def paused(self, key: str, note: str = "saved") -> None:
         """A run is left unfinished; its epochs count again when it is resumed."""
-        run = self._running.get(key, {})
-        self.position -= run.get("epoch", 0)
-        label = self._leave(key, finish=False)
+        self.ahead.put_back(key, time.monotonic())
+        label = self._leave(key, finished=False)
         if note:
             self.write(f"{note:<7} {label}")
 
     def tick(self) -> None:
         """Called now and then: without a terminal a line shows every minute what is running."""
         if not self.terminal and time.monotonic() - self._last_line >= self._interval and self._running:
-            self.write("running " + ", ".join(f"{run['label']} ({_how_far(run)})" for run in self._running.values()))
+            self.write("running " + ", ".join(f"{self._label(key)} ({self._how_far(key)})" for key in self._running))
 
     def write(self, text: str) -> None:
         """A line that stays, with the count of runs and the time left."""
@@ -91,10 +96,8 @@ class Progress:
         self._show()
 
     def left(self) -> float | None:
-        """Seconds to the end at the speed so far; None before the first epoch."""
-        if not self.fresh:
-            return None
-        return (time.monotonic() - self._began) / self.fresh * max(0, self.epochs - self.position)
+        """Seconds to the end; None while too little is known."""
+        return self.ahead.seconds(time.monotonic())
 
     def close(self) -> None:
         for run in self._running.values():
@@ -102,14 +105,20 @@ class Progress:
         self._running.clear()
         self._bar.close()
 
-    def _leave(self, key: str, finish: bool = True) -> str:
+    def _leave(self, key: str, finished: bool = True) -> str:
         run = self._running.pop(key, None)
-        if run is None:
-            return key
-        run["bar"].close()
-        if finish:
-            self.position += run["epochs"] - run["epoch"]
-        return run["label"]
+        epoch = 0
+        if run is not None:
+            run["bar"].close()
+            epoch = run["epoch"]
+        if finished:
+            self.ahead.drop(key, time.monotonic())
+            self.position += self.work[key].epochs
+        self.position -= epoch
+        return self._label(key)
+
+    def _label(self, key: str) -> str:
+        return self.work[key].label
 
     def _new(self, line: int, **options: Any) -> Any:
         return tqdm(position=line, leave=line == 0, disable=not self.terminal, dynamic_ncols=True, file=sys.stderr,
@@ -118,15 +127,18 @@ class Progress:
     def _describe(self, key: str) -> None:
         run = self._running[key]
         loss = f", loss {run['loss']:.3f}" if isinstance(run.get("loss"), float) else ""
-        run["bar"].set_description_str(f"{run['label']}: {_how_far(run)}{loss}")
+        run["bar"].set_description_str(f"{self._label(key)}: {self._how_far(key)}{loss}")
 
-    def _show(self) -> None:
+    def _show(self, now: bool = True) -> None:
+        if not self.terminal or (not now and time.monotonic() - self._shown < SHOWN):
+            return
+        self._shown = time.monotonic()
         left = self.left()
         self._bar.n = min(self.position, self._bar.total or 0)
         self._bar.set_description_str(f"{self.finished}/{self.runs} runs", refresh=False)
         self._bar.set_postfix_str("" if left is None else f"{duration(left)} left", refresh=True)
 
-
-def _how_far(run: dict[str, Any]) -> str:
-    """How far a run is; a frozen network has no epochs."""
-    return f"epoch {run['epoch']} of {run['epochs']}" if run["epochs"] else "embedding"
+    def _how_far(self, key: str) -> str:
+        """How far a run is; a frozen network has no epochs."""
+        epochs = self.work[key].epochs
+        return f"epoch {self._running[key]['epoch']} of {epochs}" if epochs else "embedding"

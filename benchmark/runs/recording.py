@@ -97,7 +97,11 @@ def backbone_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
 
 
 def refresh(folder: Path, ladder: Ladder) -> bool:
-    """Update the split in a record to the ladder as it is now, if that has its classes; whether it changed."""
+    """Update the split in a record to the ladder as it is now, if that has its classes.
+
+    Returns:
+        Whether its number or distances changed; a ladder that was given a name since is the same one.
+    """
     record = records.read(folder)
     before = {key: value for key, value in record["split"].items() if key != "pinned"}
     now = next((split for split in ladder.splits if split.hash == before["hash"]), None)
@@ -105,7 +109,7 @@ def refresh(folder: Path, ladder: Ladder) -> bool:
     if facts == record["split"]:
         return False
     records.write(folder, {**record, "split": {**facts, "since": provenance.now()}})
-    return True
+    return {**facts, "pinned": None} != {**record["split"], "pinned": None}
 
 
 def on_other_files(dataset: Path, contents: str) -> list[str]:

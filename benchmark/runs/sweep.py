@@ -44,7 +44,7 @@ def run(study: Study, options: SweepOptions, echo: Tell = click.echo) -> SweepRe
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {counted(len(matrix.jobs), 'run')}, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
     runs = matrix.planned
-    for line in (*matrix.remarks, *(() if options.redo else planned.code_changes(runs))):
+    for line in (*matrix.remarks, *(() if options.redo else planned.code_changes(runs, "oodml status"))):
         echo(line)
     if options.redo:
         for job in matrix.of("done", "failed"):
@@ -68,7 +68,7 @@ def run(study: Study, options: SweepOptions, echo: Tell = click.echo) -> SweepRe
     result = SweepResult()
     if todo:
         prepare(todo, matrix, workspace)
-        progress = Progress(len(todo), sum(cost.epochs(job.spec) for job in todo))
+        progress = Progress({job.spec.identity: cost.work(job.spec, job.label, matrix.split(job.spec)) for job in todo})
         try:
             result = engine.execute(todo, options.resources, progress)
         finally:
@@ -84,7 +84,7 @@ def _refresh(matrix: Matrix, echo: Tell) -> None:
     stale = [job for job in matrix.of("done") if recording.refresh(job.folder, matrix.ladders[job.spec.dataset])]
     if stale:
         echo(f"{counted(len(stale), 'finished run is', 'finished runs are')} of an older ladder, and the new one has "
-             "the same split: the records now name the new ladder")
+             "the same split: the records now have its number and distances")
 
 
 def _tell_other_files(matrix: Matrix, workspace: Workspace, echo: Tell) -> None:

@@ -28,6 +28,7 @@ def work(jobs: list[Job], resources: Resources, progress: Progress, stop: StopRe
     """The same until `stop` is requested; runs that others hold are waited for with `patience`, in seconds."""
     places = devices(resources)[:max(1, len(jobs))]
     several = places.count(places[0]) > 1 and places[0].startswith("cuda")
+    progress.ahead.shared = len(set(places)) if several else 0
     with mps.running(several):
         pool = WorkerPool(places, progress, stop, deque(jobs), gpus_per_run=resources.gpus_per_run,
                           sharing=Sharing.of(places) if several and not resources.per_gpu else None, patience=patience)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from benchmark.runs import cost
 from benchmark.runs.executors import mps, server
 from benchmark.runs.executors.crowded import Crowded
 from benchmark.runs.executors.gpus import Sharing, group
@@ -95,6 +94,7 @@ class WorkerPool:
                 stopping = True
                 self.progress.write(STOPPING)
             self._revisit()
+            self.progress.ahead.elsewhere = len(self.held_elsewhere)
             for slot in range(len(self.workers)):
                 self._assign(slot)
             busy = [worker for worker in self.workers if worker is not None and worker.job is not None]
@@ -154,7 +154,7 @@ class WorkerPool:
             worker = self.workers[slot] = self._spawn()
         worker.job, worker.alone = job, alone
         self.watch.forget(worker.process.pid)
-        self.progress.start(job.spec.identity, job.label, cost.epochs(job.spec))
+        self.progress.start(job.spec.identity)
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
             worker.pipe.send(replace(job, context=replace(job.context, device=device, shared=not alone,
                                                           devices=group(device, self.gpus_per_run))))
@@ -169,7 +169,7 @@ class WorkerPool:
             failure = last_failure(job.folder)
             if failure not in (None, self.failures[key]):  # another runner tried meanwhile
                 self.result.failed.append((job.spec, failure[1]))
-                self.progress.failed(job.label, f"elsewhere: {failure[1]}")
+                self.progress.failed(key, f"elsewhere: {failure[1]}")
                 continue
             after = self.watch.free(job.folder)
             if after is not None:
@@ -181,7 +181,7 @@ class WorkerPool:
         for job in list(self.held_elsewhere):
             if job.done:
                 self.held_elsewhere.remove(job)
-                self.progress.done(job.label, ELSEWHERE)
+                self.progress.done(job.spec.identity, ELSEWHERE)
             elif self.watch.free(job.folder) is not None:
                 self.held_elsewhere.remove(job)
                 self.waiting.append(job)

@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from benchmark.runs import cost
 from benchmark.runs.attempt import AttemptResult, attempt_alone
 from benchmark.runs.executors.outcomes import settle, stopped
 from benchmark.runs.failures import write_failure
@@ -121,7 +120,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
         while waiting and len(running) < (resources.jobs or max(1, room)) and not (stopping or result.ended):
             job, actor = waiting.pop(), idle.pop() if idle else runner.remote()
             running[actor.attempt.remote(job, channel, 1)] = job, actor
-            progress.start(job.spec.identity, job.label, cost.epochs(job.spec))
+            progress.start(job.spec.identity)
         if not running:
             break
         ready, _ = ray.wait(list(running), timeout=0.5)

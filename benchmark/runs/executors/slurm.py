@@ -41,7 +41,7 @@ class Task:
         for plugin in dict.fromkeys(plugin for job in self.jobs for plugin in job.context.plugins):
             methods.load_plugin(plugin)  # this process knows none of its methods yet
         os.environ.setdefault("SLURM_CPUS_PER_TASK", "1")  # what Slurm gives where nothing is asked for
-        progress = Progress(len(self.jobs), sum(cost.epochs(job.spec) for job in self.jobs), terminal=False)
+        progress = Progress({job.spec.identity: cost.work(job.spec, job.label) for job in self.jobs}, terminal=False)
         # signals are submitit's: it queues the job again and raises a SystemExit here
         result = local.work(self.jobs, Resources(jobs=1, per_gpu=self.per_gpu), progress, StopRequest(),
                             patience=2 * STALE)

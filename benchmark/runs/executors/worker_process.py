@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import warnings
 from multiprocessing.connection import Connection
 from typing import Any
@@ -26,8 +27,12 @@ def serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat: 
     heartbeat.start()
     mps.join(daemon)
     import torch
+    from tqdm import tqdm
 
     from benchmark.runs.attempt import attempt_run
+
+    # its own lock is a semaphore of the system, made by the first bar, shown or not, and left behind by a killed worker
+    tqdm.set_lock(threading.RLock())
 
     def report(event: dict[str, Any]) -> None:
         try:
