@@ -21,11 +21,13 @@ from benchmark.runs.job import SweepResult
 from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records, terminal
-from reports.analysis import standings
+from reports.analysis import own_lengths, standings
+from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.analysis.study_progress import DIGITS, StudyProgress, read, shown, write
-from reports.html import home_page
+from reports.html import dataset_pages, home_page
+from reports.html.extras import Extras
 from reports.tidy import tidy_table
 from tests.sample_records import LADDERS, make_record, some_pages
 from tests.tiny_sweep import SMALL
@@ -313,3 +315,29 @@ def test_a_row_of_other_weights_is_told_by_the_first_digits_of_their_hash(tmp_pa
         records.write(tmp_path / str(seed), make_record("glyphs", 1, "margin", seed, 0.5, backbone={
             "name": "conv4", "weights": weights}))
     assert set(Results(records.collect(tmp_path)).runs["backbone"]) == {"conv4[weights=aaaaaaaa]", "conv4"}
+
+
+def test_lengths_on_a_part_of_a_ladder_have_a_board_on_the_page_of_the_dataset(runs: Path) -> None:
+    """Where rows also stand that a shorter study trained on the whole ladder."""
+    part = {"s2sd": 4, "margin": 2, "diva": 9}
+    for split in (1, 8):
+        put(runs, "diva", split, 9, 0.9 - split / 50)
+    whole, = study(runs / "pack", part)
+    ends = whole.rows.assign(runs=2, splits=" ".join(f"{split:x}" * DIGITS for split in (1, 8)))
+    one = results(runs, [replace(whole, rows=ends)])
+    (found, own), = own_lengths.of_part(one, "cars")
+    assert found.name == "mine"
+    table = heat_table(own, "cars", "recall@1", "trained")
+    ranked = table.frame[table.frame["rank"].notna()].set_index("method")
+    assert ranked["rank"].to_dict() == {"diva": 1, "s2sd": 2, "margin": 3}
+    assert ranked["rung:8"].round(3).to_dict() == {"diva": 0.74, "s2sd": 0.64, "margin": 0.54}
+    assert [column.key for column in table.columns if column.key.startswith("rung") and ":gain" not in column.key] == [
+        "rung:1", "rung:8"]
+    page = str(some_pages(one, lambda site: dataset_pages.ladder(site, "cars", Extras(None)))["dataset/cars.html"])
+    assert page.count("Study mine gives each its own") == len(one.metrics)
+    protocol, = (column for column in table.columns if column.key == "protocol")
+    assert not protocol.spare, "it tells the lengths"
+    for other in (ends.assign(given="{}"), ends.iloc[:1], ends.assign(runs=1, splits="1" * DIGITS),
+                  pd.concat([ends, ends.assign(given='{"epochs": 1}')[ends["method"] == "diva"]])):
+        assert not [*own_lengths.of_part(results(runs, [replace(whole, rows=other)]), "cars")]
+    assert not [*own_lengths.of_part(results(runs, study(runs / "pack", LENGTHS)), "cars")], "it has a board by AGS"

@@ -44,7 +44,9 @@ def heat_table(results: Results, dataset: str, metric: str, part: Part = "ladder
     alone = frame["baseline"].astype(bool).groupby(frame["ranking"]).transform("all")  # networks nothing is trained on
     frame = frame.loc[alone.sort_values(kind="stable").index].reset_index(drop=True)
     method, *rest = row_columns(frame)
-    columns = [Column("rank", "Rank", "rank"), method]
+    # of rows ranked together; beside a whole ladder there is no room for it
+    lengths = [column for column in rest if column.key == "protocol" and not column.spare and part == "trained"]
+    columns = [Column("rank", "Rank", "rank"), method, *lengths]
     if board.parts("ags"):
         area = Column(key_of("ags", dataset), "AGS", "score",
                       f"Area under {metric_name(metric)} over the normalised distance")
@@ -60,7 +62,7 @@ def heat_table(results: Results, dataset: str, metric: str, part: Part = "ladder
     ranked_by = _ranked_by(frame, rungs) if len(rungs) > 1 else ""
     if part != "ladder":
         frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
-    columns += [*regime_column(frame), *rest]
+    columns += [*regime_column(frame), *(column for column in rest if column not in lengths)]
     length = len(results.ladders[dataset] or ())
     where = (f"{len(rungs)} of the {length} splits" if part != "ladder" and 1 < len(rungs) < length else
              "each split" if len(rungs) > 1 else f"the {' '.join(rungs['kind'])} split")

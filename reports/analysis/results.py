@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -54,7 +55,8 @@ class Results:
         self.rank_published = rank_published
         self.labels = selection.labels(self.runs)
         self.union = selection.is_union(self.runs)
-        self.runs = self.runs.assign(label=self.label(self.runs), ranked_with=ranked_with(self.runs, studies))
+        self.studies = list(studies)
+        self.runs = self.runs.assign(label=self.label(self.runs), ranked_with=ranked_with(self.runs, self.studies))
         there = metrics(self.runs)
         self.metrics = [m for m in METRICS if m in there and self.runs[m].notna().any()] or there[:1]
         self.datasets = sorted(self.runs.loc[~self.union, "dataset"].unique())
@@ -75,6 +77,14 @@ class Results:
             self.notes += [f"{reason}: rows of papers are not on its boards, but among the published tables."
                            for reason in self.unlike_papers.values()]
         self._kept: dict[Any, Any] = {}
+
+    def restricted(self, runs: pd.DataFrame) -> Results:
+        """The same of some of the runs alone; rows keep their names."""
+        part = copy(self)
+        part.runs, part.protocols, part._kept = runs, sorted(runs["ranked_with"].unique()), {}
+        for name in [name for name in vars(part) if isinstance(getattr(Results, name, None), cached_property)]:
+            del vars(part)[name]
+        return part
 
     def with_controls(self) -> pd.DataFrame:
         """The runs on ladders, and those of their controls."""

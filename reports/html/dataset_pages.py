@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from reports.aggregate import without_gaps
-from reports.analysis import baselines, correlations, costs, ladder_tables, reproduction
+from reports.analysis import baselines, correlations, costs, ladder_tables, own_lengths, reproduction
 from reports.analysis.results import union_parts
 from reports.analysis.rung_board import beside_ladder, rungs_of
 from reports.analysis.statistics import kendall_between_rungs
@@ -113,11 +113,14 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         if cells.empty:
             continue
         heat = site.table(replace(ladder_tables.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
-        part: dict[str, Any] = {"metric": metric, "heat": heat, "default": None, "curves": [], "differences": [],
-                                "flips": [], "gain": None, "gains": [], "fixed_test": []}
+        part: dict[str, Any] = {"metric": metric, "heat": heat, "default": None, "studies": [], "curves": [],
+                                "differences": [], "flips": [], "gain": None, "gains": [], "fixed_test": []}
         if beside_ladder(results, dataset, metric):
             table = ladder_tables.heat_table(results, dataset, metric, "default")
             part["default"] = site.table(replace(table, name=f"{short}-default-{metric}"))
+        for study, own in own_lengths.of_part(results, dataset):
+            table = ladder_tables.heat_table(own, dataset, metric, "trained")
+            part["studies"].append((study, site.table(replace(table, name=f"{short}-{study.name}-{metric}"))))
         if has_ladder(cells):
             part["curves"] = curves(site, dataset, metric)
             part["fixed_test"] = _fixed_test(site, dataset, metric)

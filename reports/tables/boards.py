@@ -32,7 +32,8 @@ def row_columns(board: pd.DataFrame) -> list[Column]:
     varying = {key for key in ROW if shown.get(key, ours)[key].nunique() > 1}
     changed = "overrides" in board and ours["overrides"].nunique() > 1
     spare = {"backbone"} if "network" in board and by_network(board) else set()  # the head of their group says it
-    spare |= {"protocol"} if "ranking" in board else set()
+    told = "ranking" in board and trained.groupby("ranking")["protocol"].nunique().le(1).all()
+    spare |= {"protocol"} if told else set()
     about = "Keys that differ from the protocol's file"
     return [*(Column(key, names[key], spare=key in spare) for key in ROW if key == "method" or key in varying),
             *([Column("overrides", "Differs", "text", about, spare=True)] if changed else [])]
