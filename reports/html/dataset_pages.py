@@ -72,8 +72,10 @@ _TITLES = {"score": ("curve", ""), "difference": ("difference", ", difference to
 
 
 def curves(site: Site, dataset: str, metric: str, kind: str = "score", whole: bool = False) -> list[dict[str, Any]]:
-    """The curve of a dataset for each backbone (see `ladders.ladder_curve`), drawn once for all pages that show it;
-    `whole`: of the rows alone that have every split."""
+    """The curve of a dataset for each backbone (see `ladders.ladder_curve`), drawn once for all pages that show it.
+
+    `whole`: of the rows alone that have every split.
+    """
     ending, said = _TITLES[kind]
     drawn, known = [], baselines.gain_over_frozen(site.cells(dataset, metric))
     if whole:
