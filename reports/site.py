@@ -16,7 +16,6 @@ import pandas as pd
 from reports import ReportError, packing
 from reports.analysis import paper_tables, run_tables, standings
 from reports.analysis.results import Results
-from reports.analysis.study_progress import StudyProgress
 from reports.analysis.tuning import Search
 from reports.figures.preview import preview
 from reports.html import analysis_pages, dataset_pages, home_page, method_pages, paper_pages
@@ -34,8 +33,8 @@ MANY = 24
 
 
 def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None,
-          studies: Sequence[StudyProgress] = (), fills: Mapping[str, Sequence[str]] | None = None,
-          searches: Sequence[Search] = (), url: str = "", titles: Mapping[str, str] | None = None) -> Path:
+          fills: Mapping[str, Sequence[str]] | None = None, searches: Sequence[Search] = (), url: str = "",
+          titles: Mapping[str, str] | None = None) -> Path:
     """Writes the site of some results into a folder and returns its `index.html`.
 
     The same records give the same bytes; pages of an earlier build that are no longer made are removed. Figures of
@@ -48,7 +47,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     for study in analysis_pages.STUDIES:
         study(site)
     paper_pages.write(site, fills or {})
-    home_page.write(site, studies)
+    home_page.write(site)
     work: list[Callable[[], None]] = [partial(_records, site)]  # the longest begins first
     work += [partial(dataset_pages.ladder, site, dataset, extras) for dataset in site.datasets]
     work += [partial(dataset_pages.union, site, dataset) for dataset in site.unions]

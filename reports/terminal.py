@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pandas as pd
 
@@ -11,7 +11,6 @@ from reports.analysis import study_progress
 from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
-from reports.analysis.study_progress import StudyProgress
 from reports.safe_text import one_line, printable
 from reports.selection import on_default, row_keys
 from reports.tables import formats
@@ -19,8 +18,7 @@ from reports.tables.boards import ags_table, differing, union_table, without_par
 from reports.wording import metric_name
 
 
-def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
-            studies: Sequence[StudyProgress] = ()) -> str:
+def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1") -> str:
     """The boards of each protocol, each union and each dataset without a ladder; lines on studies and lost runs."""
     aggregate.having(results.runs, metric)  # a board has a part of the runs, and names a part of their metrics
     blocks = []
@@ -41,7 +39,7 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
         table = heat_table(results, dataset, metric, "default" if beside.get(dataset) == "default" else "trained")
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes, *_on_no_board(results, metric, beside)]
-    for study in studies:
+    for study in results.studies:
         shown = study_progress.shown(study, results.with_controls())
         if shown and shown["done"] < shown["runs"]:
             parts = ", ".join(f"{part['dataset']} on {part['backbone']} {part['done']}/{part['runs']}"

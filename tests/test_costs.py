@@ -121,13 +121,13 @@ def test_runs_have_their_shares_on_pages_and_in_exports(runs: Path) -> None:
 
 
 def test_pages_say_what_their_runs_took(runs: Path) -> None:
-    results = Results(records.collect(runs), with_published=False)
     rows = pd.DataFrame([{"dataset": "glyphs", "method": method, "protocol": "demo", "backbone": "conv4", "runs": count}
                          for method, count in (("margin", 5), ("s2sd", 10))])
     study = study_progress.StudyProgress("mine", "Two methods.", "oodml run --study mine", rows)
+    results = Results(records.collect(runs), with_published=False, studies=[study])
     files = some_pages(results, lambda site: dataset_pages.ladder(site, "glyphs", Extras()),
                        lambda site: dataset_pages.union(site, "u"), analysis_pages.about,
-                       lambda site: home_page.write(site, [study]))
+                       home_page.write)
     linked = '<a href="{}about.html#cost">What is counted</a>'
     assert ("16 runs took 0.092 GPU-hours, 0.014 CPU-hours and 25 Wh; the energy of 6 of them is not known. "
             + linked.format("../")) in files["dataset/glyphs.html"]

@@ -114,14 +114,14 @@ def test_pages_have_one_board_of_whole_ladders_and_one_of_the_rest(runs: Path) -
     studies = study(runs / "pack", LENGTHS)
     one = results(runs, studies)
     assert beside_ladder(one, "cars", "recall@1") == "part"
-    home = some_pages(one, lambda site: home_page.write(site, studies))["index.html"]
+    home = some_pages(one, home_page.write)["index.html"]
     assert home.count('id="ladder-') == 1
     assert "protocol demo, study mine" in home
     assert "Each method has a length of its own" in home
     assert "3 methods, 8 distances, 1 seed" in home, "rows of two splits beside them do not count"
     assert home.count('<li><span><a href="#') == 1, "one line for a dataset"
     assert "Trained on 2 splits of 8 so far; those above have the whole ladder" in home
-    told = terminal.summary(one, pd.DataFrame(columns=list(records.FAILURE_FACTS)), studies=studies)
+    told = terminal.summary(one, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
     assert f"protocol {BOARD}" in told
     assert "on 2 of the 8 splits of cars" in told
     lines = standings.of(one)

@@ -93,7 +93,7 @@ def test_nothing_is_said_of_falling_below_where_a_rung_is_missing(runs: Path) ->
 def built(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     frame, lost = records.scan(runs)
-    return site.build(Results(frame), lost, folder / "site", studies=[study(folder)]).parent
+    return site.build(Results(frame, studies=[study(folder)]), lost, folder / "site").parent
 
 
 def test_one_seed_prints_no_bar_and_says_so(built: Path) -> None:

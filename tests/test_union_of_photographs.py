@@ -67,10 +67,10 @@ def test_a_dataset_with_several_splits_is_more_than_a_part_of_a_union(results: R
 
 
 def test_the_union_is_called_by_its_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def two_pages(results: Results, lost: Any, out: Any, figures: Any, studies: Any, fills: Any, searches: Any,
-                  url: Any, titles: Any) -> dict[str, Any]:
-        return some_pages(results, lambda site: dataset_pages.union(site, UNION),
-                          lambda site: home_page.write(site, studies), titles=titles)
+    def two_pages(results: Results, lost: Any, out: Any, figures: Any, fills: Any, searches: Any, url: Any,
+                  titles: Any) -> dict[str, Any]:
+        return some_pages(results, lambda site: dataset_pages.union(site, UNION), home_page.write,
+                          titles=titles)
 
     monkeypatch.setattr(site, "build", two_pages)
     pages: Any = leaderboard.collect(Workspace.at(tmp_path), [PHOTOS]).build(tmp_path / "site")

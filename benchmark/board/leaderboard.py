@@ -22,7 +22,6 @@ from benchmark.utils.workspace import Workspace
 from reports import ReportError, records, site
 from reports.analysis import study_progress, tuning
 from reports.analysis.results import Results
-from reports.analysis.study_progress import StudyProgress
 from reports.figures.drawing import drawing
 from reports.storage import paths
 from splits import SplitError, manifest
@@ -39,7 +38,6 @@ class Leaderboard:
     results: Results
     lost: pd.DataFrame
     """Runs without a result."""
-    studies: Sequence[StudyProgress]
     workspace: Workspace
     ladders: Sequence[Path]
     searches: Sequence[tuning.Search] = ()
@@ -50,7 +48,7 @@ class Leaderboard:
         leftovers.remove([out or self.workspace.leaderboard])
         with TemporaryDirectory() as figures:
             self._draw(Path(figures))
-            return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures), self.studies,
+            return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures),
                               study.filled_by(), self.searches, url, self._titles())
 
     def _titles(self) -> dict[str, str]:
@@ -88,7 +86,7 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
     damaged += _damaged_ladders(packed or [workspace.splits], [*results.datasets, *results.unions])
     rows = pd.DataFrame([{"state": "damaged", "kind": "ReportError", "cause": str(error)} for error in damaged],
                         columns=lost.columns)
-    return Leaderboard(results, pd.concat([lost, rows], ignore_index=True) if damaged else lost, studies, workspace,
+    return Leaderboard(results, pd.concat([lost, rows], ignore_index=True) if damaged else lost, workspace,
                        packed or [workspace.splits], searches)
 
 

@@ -54,7 +54,7 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
     if sys.stderr.isatty():  # a thousand runs take half a minute
         click.echo(f"{counted(len(board.results.runs), 'run')} read; writing the pages", err=True)
     lost = extras.with_damaged(board.lost, board.results.runs)
-    told = terminal.summary(board.results, lost, metric, board.studies)
+    told = terminal.summary(board.results, lost, metric)
     try:
         index = board.build(out, url).resolve()  # first: who reads the first line alone has the pages, too
     finally:

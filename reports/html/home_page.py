@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from reports import selection
 from reports.analysis import ladder_tables, paper_tables, run_tables, study_progress
 from reports.analysis.finding import Finding, finding
 from reports.analysis.rung_board import apart, beside_ladder, rung_board
-from reports.analysis.study_progress import StudyProgress
 from reports.figures import ladders
 from reports.html import dataset_pages
 from reports.html.dataset_pages import extent
@@ -44,7 +42,7 @@ class Section:
     """Whether these have a board of their own before this one."""
 
 
-def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
+def write(site: Site) -> None:
     """A finding beside the first curve, then the boards with their curves, what has no result, how far studies are."""
     results, metric = site.results, site.metrics[0]
     boards = [(protocol, results.ags(metric, protocol).parts("ags")) for protocol in results.laddering(metric)]
@@ -56,7 +54,7 @@ def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     sections = _sections(site, boards, partly, lead)
     first: list[Any] = next((one.curves for one in sections if one.datasets == lead and one.curves), [])
     leader = site.results.labels.get(found.best, "") if found else ""
-    covered = [shown | {"table": site.table(shown["table"])} for study in studies
+    covered = [shown | {"table": site.table(shown["table"])} for study in results.studies
                if (shown := study_progress.shown(study, results.with_controls()))]
     lost = site.table(run_tables.failure_table(site.failures)) if len(site.failures) else None
     # the first screen has a line for each dataset; its other boards follow the first one
